@@ -14,6 +14,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
+use model::base::actor::Actor;
 use model::base::error::Explain;
 use model::base::secret::Secret;
 use model::state::token::{Lifetime, StatePattern, Token, TokenScope};
@@ -55,7 +56,11 @@ pub(crate) fn random() -> Result<String, getrandom::Error> {
 }
 
 /// Creates a token. The returned value is the only copy of its secret.
-pub async fn create(control: &Control, wish: &TokenRequest) -> Result<Secret, CreateTokenError> {
+pub async fn create(
+    control: &Control,
+    actor: &Actor,
+    wish: &TokenRequest,
+) -> Result<Secret, CreateTokenError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@".contains(&byte);
     if !(1..=64).contains(&wish.name.len()) || !wish.name.bytes().all(is_plain) {
         return Err(CreateTokenError::Name);
@@ -68,6 +73,7 @@ pub async fn create(control: &Control, wish: &TokenRequest) -> Result<Secret, Cr
         states: &wish.states,
         scope: wish.scope,
         expires_at: wish.lifetime.map(|lifetime| Timestamp::now() + lifetime.0),
+        by: actor,
     };
     let stored = control.store.token_insert(&new).await;
     stored.map_err(|source| CreateTokenError::Store {
@@ -83,8 +89,8 @@ pub async fn list(control: &Control) -> Result<Vec<Token>, StoreError> {
     Ok(tokens.into_iter().map(|stored| stored.token).collect())
 }
 
-pub async fn revoke(control: &Control, name: &str) -> Result<(), TokenError> {
-    control.store.token_revoke(name).await
+pub async fn revoke(control: &Control, actor: &Actor, name: &str) -> Result<(), TokenError> {
+    control.store.token_revoke(name, actor).await
 }
 
 /// Short-lived cache of the tokens that are not revoked.
@@ -198,6 +204,10 @@ mod tests {
     use crate::home::master_keys::KeySource;
     use crate::home::{Home, HomeLocation};
 
+    fn me() -> Actor {
+        Actor::named("me")
+    }
+
     async fn control(dir: &std::path::Path) -> Control {
         let keyring = Keyring::open_or_create(&dir.join("master.key")).unwrap();
         let store = Store::open(&dir.join("home"), keyring).await.unwrap();
@@ -223,13 +233,13 @@ mod tests {
         let check = TokenCheck::new(control.store.clone());
         assert_eq!(check.find(b"nothing", true).await.unwrap(), None);
 
-        let secret = create(&control, &wish("ci")).await.unwrap();
+        let secret = create(&control, &me(), &wish("ci")).await.unwrap();
         let secret = secret.expose().as_bytes();
         let found = check.find(secret, true).await.unwrap().unwrap();
         assert_eq!(found.name, "ci");
         assert_eq!(check.find(&secret[1..], true).await.unwrap(), None);
 
-        revoke(&control, "ci").await.unwrap();
+        revoke(&control, &me(), "ci").await.unwrap();
         let taken_back = Instant::now();
         while check.find(secret, false).await.unwrap().is_some() {
             assert!(taken_back.elapsed() < Duration::from_secs(30));
@@ -242,7 +252,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let control = control(dir.path()).await;
         let check = TokenCheck::new(control.store.clone());
-        let secret = create(&control, &wish("ci")).await.unwrap();
+        let secret = create(&control, &me(), &wish("ci")).await.unwrap();
         check.find(secret.expose().as_bytes(), true).await.unwrap();
         // Take the fastest of many calls, so that other load on the machine is not measured.
         let mut quickest = Duration::MAX;
@@ -260,8 +270,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let control = control(dir.path()).await;
         for wrong in ["", "a b", "a\n", &"x".repeat(65)] {
-            assert!(create(&control, &wish(wrong)).await.is_err(), "{wrong:?}");
+            assert!(
+                create(&control, &me(), &wish(wrong)).await.is_err(),
+                "{wrong:?}"
+            );
         }
-        create(&control, &wish("ci@example.io")).await.unwrap();
+        create(&control, &me(), &wish("ci@example.io"))
+            .await
+            .unwrap();
     }
 }

@@ -71,7 +71,9 @@ pub(crate) async fn client_of(
         scope,
         lifetime: None,
     };
-    let secret = tokens::create(&world.control, &wish).await.unwrap();
+    let secret = tokens::create(&world.control, &Actor::named("alice"), &wish)
+        .await
+        .unwrap();
     let service = StateService::new(world.control.clone());
     let token = service.tokens().find(secret.expose().as_bytes(), true);
     let token = token.await.unwrap().unwrap();

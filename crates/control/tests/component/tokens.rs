@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use control::access::tokens::{self, CreateTokenError, TokenCheck, TokenRequest};
 use control::state::client_access::StateService;
+use model::base::actor::Actor;
 use model::base::secret::Secret;
 use model::state::StateName;
 use model::state::token::{Lifetime, TokenScope};
@@ -20,7 +21,7 @@ fn wish(name: &str) -> TokenRequest {
 }
 
 async fn create(world: &World, wish: &TokenRequest) -> Result<Secret, CreateTokenError> {
-    tokens::create(&world.control, wish).await
+    tokens::create(&world.control, &Actor::named("alice"), wish).await
 }
 
 /// The name of the token with this secret, as a server that starts now knows it.
@@ -62,7 +63,9 @@ async fn two_tokens_have_two_secrets() {
 async fn a_revoked_token_is_refused_and_still_listed() {
     let world = World::single().await;
     let secret = create(&world, &wish("ci")).await.unwrap();
-    tokens::revoke(&world.control, "ci").await.unwrap();
+    tokens::revoke(&world.control, &Actor::named("alice"), "ci")
+        .await
+        .unwrap();
     assert_eq!(name_of(&world, secret.expose()).await, None);
     let listed = tokens::list(&world.control).await.unwrap();
     assert!(listed[0].revoked_at.is_some());
@@ -90,7 +93,9 @@ async fn a_name_is_given_once() {
 #[tokio::test]
 async fn an_unknown_token_is_not_revoked() {
     let world = World::single().await;
-    let refused = tokens::revoke(&world.control, "ci").await.unwrap_err();
+    let refused = tokens::revoke(&world.control, &Actor::named("alice"), "ci")
+        .await
+        .unwrap_err();
     assert_eq!(
         refused.to_string(),
         "token `ci` does not exist or is already revoked"

@@ -10,6 +10,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::base::actor::Actor;
 use crate::base::duration;
 use crate::base::error::{ErrorKind, Explain};
 use crate::state::StateName;
@@ -105,6 +106,8 @@ pub struct Token {
     pub created_at: Timestamp,
     pub expires_at: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
+    pub created_by: Option<Actor>,
+    pub revoked_by: Option<Actor>,
 }
 
 impl Token {
@@ -178,6 +181,8 @@ mod tests {
             created_at: Timestamp::UNIX_EPOCH,
             expires_at: None,
             revoked_at: None,
+            created_by: None,
+            revoked_by: None,
         };
         let (inside, outside) = (StateName::new("shop", "a"), StateName::new("", "a"));
         let mut table = Vec::new();
@@ -211,6 +216,8 @@ mod tests {
             created_at: at(0),
             expires_at: Some(at(10)),
             revoked_at: None,
+            created_by: None,
+            revoked_by: None,
         };
         assert!(token.is_valid(at(9)));
         assert!(!token.is_valid(at(10)));

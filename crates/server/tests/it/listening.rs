@@ -7,6 +7,7 @@ use std::sync::Arc;
 use control::Control;
 use control::access::tokens::{self, TokenRequest};
 use control::state::client_access::StateService;
+use model::base::actor::Actor;
 use model::state::token::TokenScope;
 use server::StateServer;
 use server::http::{Limits, Tls};
@@ -76,7 +77,9 @@ impl Home {
             scope,
             lifetime: None,
         };
-        let secret = tokens::create(&self.control(), &wish).await.unwrap();
+        let secret = tokens::create(&self.control(), &Actor::named("test"), &wish)
+            .await
+            .unwrap();
         secret.expose().to_owned()
     }
 

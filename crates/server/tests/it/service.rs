@@ -1,5 +1,6 @@
 //! The state server, request by request: what each token may do, and what each response is.
 
+use model::base::actor::Actor;
 use model::base::ids::RunId;
 use model::state::break_glass::BreakGlassAction;
 use model::state::lock::LockInfo;
@@ -173,7 +174,7 @@ async fn a_token_ends_when_it_is_revoked() {
     let get = format!("GET {PATH}");
     let (status, ..) = exchange(server.address, &get, &bearer, "").await;
     assert_eq!(status, "404");
-    control::access::tokens::revoke(&home.control(), "read")
+    control::access::tokens::revoke(&home.control(), &Actor::named("test"), "read")
         .await
         .unwrap();
     let revoked = std::time::Instant::now();

@@ -3,6 +3,7 @@
 //! Not here: the secret (`control::access::tokens`), and what a token may do (`model::state::token`).
 
 use jiff::Timestamp;
+use model::base::actor::Actor;
 use model::base::error::{ErrorKind, Explain, NextStep, command};
 use model::state::token::{StatePattern, Token, TokenScope};
 
@@ -19,6 +20,7 @@ pub struct NewToken<'a> {
     pub states: &'a StatePattern,
     pub scope: TokenScope,
     pub expires_at: Option<Timestamp>,
+    pub by: &'a Actor,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +59,8 @@ impl Explain for TokenError {
 macro_rules! token_sql {
     ($rest:literal) => {
         concat!(
-            "SELECT digest, name, states, scope, created_at, expires_at, revoked_at FROM token ",
+            "SELECT digest, name, states, scope, created_at, expires_at, revoked_at, \
+             created_by, revoked_by FROM token ",
             $rest
         )
     };
@@ -66,15 +69,16 @@ macro_rules! token_sql {
 impl Store {
     pub async fn token_insert(&self, new: &NewToken<'_>) -> Result<(), TokenError> {
         const INSERT: &str = "INSERT INTO token \
-            (name, digest, states, scope, created_at, expires_at) \
-            VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING";
-        let args: [Value; 6] = [
+            (name, digest, states, scope, created_at, expires_at, created_by) \
+            VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING";
+        let args: [Value; 7] = [
             new.name.into(),
             new.digest.to_vec().into(),
             new.states.as_str().into(),
             new.scope.as_str().into(),
             Timestamp::now().into(),
             new.expires_at.map(Timestamp::as_microsecond).into(),
+            new.by.to_text().into(),
         ];
         match self.db.execute(INSERT, &args).await.map_err(failed)? {
             0 => Err(TokenError::NameTaken {
@@ -84,10 +88,9 @@ impl Store {
         }
     }
 
-    pub async fn token_revoke(&self, name: &str) -> Result<(), TokenError> {
-        const REVOKE: &str =
-            "UPDATE token SET revoked_at = $2 WHERE name = $1 AND revoked_at IS NULL";
-        let args = [name.into(), Timestamp::now().into()];
+    pub async fn token_revoke(&self, name: &str, by: &Actor) -> Result<(), TokenError> {
+        const REVOKE: &str = "UPDATE token SET revoked_at = $2, revoked_by = $3 WHERE name = $1 AND revoked_at IS NULL";
+        let args = [name.into(), Timestamp::now().into(), by.to_text().into()];
         match self.db.execute(REVOKE, &args).await.map_err(failed)? {
             0 => Err(TokenError::NotFound {
                 name: name.to_owned(),
@@ -136,6 +139,8 @@ impl StoredToken {
                 created_at: read_time(row.int(4)?)?,
                 expires_at: time(5)?,
                 revoked_at: time(6)?,
+                created_by: row.opt_text(7)?.map(Actor::from_text),
+                revoked_by: row.opt_text(8)?.map(Actor::from_text),
             },
         })
     }
@@ -155,19 +160,21 @@ mod tests {
         let home = TestHome::new();
         let store = home.open().await;
         let states = "shop/*".parse().unwrap();
+        let me = Actor::named("me");
         let new = |digest| NewToken {
             name: "ci",
             digest: [digest; 32],
             states: &states,
             scope: TokenScope::Write,
             expires_at: None,
+            by: &me,
         };
         store.token_insert(&new(1)).await.unwrap();
         let taken = store.token_insert(&new(2)).await.unwrap_err();
         assert_eq!(taken.to_string(), "token `ci` already exists");
 
-        store.token_revoke("ci").await.unwrap();
-        let gone = store.token_revoke("ci").await.unwrap_err();
+        store.token_revoke("ci", &me).await.unwrap();
+        let gone = store.token_revoke("ci", &me).await.unwrap_err();
         assert_eq!(
             gone.to_string(),
             "token `ci` does not exist or is already revoked"
@@ -181,5 +188,7 @@ mod tests {
         let all = store.token_list().await.unwrap();
         assert_eq!(all.len(), 2, "what was revoked is still known");
         assert!(all[0].token.revoked_at.is_some());
+        assert_eq!(all[0].token.revoked_by, Some(me.clone()));
+        assert_eq!(all[1].token.created_by, Some(me));
     }
 }

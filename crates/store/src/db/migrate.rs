@@ -36,6 +36,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/0022_plan_view.sql"),
     include_str!("../../migrations/0023_lock_taken_ring.sql"),
     include_str!("../../migrations/0024_secret_paths.sql"),
+    include_str!("../../migrations/0025_token_actor.sql"),
 ];
 
 /// A home of an older layout is refused: its frames have another format.

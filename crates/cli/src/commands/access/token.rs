@@ -112,7 +112,7 @@ async fn create(
         scope,
         lifetime,
     };
-    let secret = tokens::create(&control, &wish)
+    let secret = tokens::create(&control, &process.actor(), &wish)
         .await
         .map_err(|err| CommandError::from_error(&err))?;
     if global.json {
@@ -137,6 +137,8 @@ async fn list(global: &Global, process: &Process) -> Result<ExitStatus, CommandE
                     "name": token.name, "states": token.states.as_str(), "scope": token.scope,
                     "created_at": token.created_at, "expires_at": token.expires_at,
                     "revoked_at": token.revoked_at, "valid": token.is_valid(now),
+                    "created_by": token.created_by.as_ref().map(|actor| &actor.name),
+                    "revoked_by": token.revoked_by.as_ref().map(|actor| &actor.name),
                 })
             })
             .collect();
@@ -167,7 +169,7 @@ async fn revoke(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let control = open(global, process).await?;
-    tokens::revoke(&control, &args.name)
+    tokens::revoke(&control, &process.actor(), &args.name)
         .await
         .map_err(|err| CommandError::from_error(&err))?;
     if global.json {
