@@ -181,7 +181,7 @@ fn run_states() -> Vec<(String, RunState)> {
     named.map(|state| (name_of(&state), state)).collect()
 }
 
-#[expect(clippy::too_many_lines, reason = "a table: one entry for each event")]
+/// Over a hundred lines, because it is a table: one entry for each event.
 fn run_events() -> Vec<(&'static str, RunEvent)> {
     let previewed = |review| RunEvent::Previewed {
         on: awaited(),
