@@ -1,4 +1,4 @@
-//! What a failure leaves: its words, what was made before it, and who is skipped because of it.
+//! What a failure leaves: its message, what was made before it, and the stacks that are skipped because of it.
 
 use control::state::quarantine;
 use control::state::redact_reason::BreakGlassReason;

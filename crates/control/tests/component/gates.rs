@@ -1,4 +1,4 @@
-//! Gates after an apply: who waits for them, and how a run goes on when one did not pass.
+//! Gates after an apply: which stacks wait for them, and how a run continues after one did not pass.
 
 use control::changeset::prepare::ChangeSetRequest;
 use model::base::ids::ChangeSetId;

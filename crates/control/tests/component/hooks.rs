@@ -22,7 +22,7 @@ fn context(name: &str, lines: &str) -> String {
 }
 
 /// A stack `a` with these contexts. `note.sh` notes its argument, the stage and the outcome; `fail.sh` fails while
-/// nobody has mended it.
+/// it was not fixed.
 async fn world(contexts: &str) -> World {
     let world = World::new(&(contexts.to_owned() + &stack("a", ""))).await;
     world.script("a", &json!({"resources": {"r": "1"}}));

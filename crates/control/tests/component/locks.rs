@@ -178,7 +178,7 @@ async fn a_crashed_engine_leaves_no_lock_when_its_runner_lives() {
     assert!(lock_admin::list(&world.control).await.unwrap().is_empty());
 }
 
-/// The run of a claimed apply, which nobody has carried out yet. It holds the lock `x`.
+/// The run of a claimed apply that no runner has carried out yet. It holds the lock `x`.
 async fn lock_of(world: &World, run: RunId) {
     let (state, any) = (a(world), ExpectedHead::Any);
     let taken = store(world).await;

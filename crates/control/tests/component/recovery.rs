@@ -12,7 +12,7 @@ use testkit::write_program;
 use crate::failures::unrelated;
 use crate::world::{World, stack};
 
-/// Confirms. Nobody carries out what follows.
+/// Confirms. No runner carries out what follows.
 async fn confirm_only(world: &World, set: ChangeSetId) {
     world.confirm_as(set, "alice").await.unwrap();
 }
